@@ -11,8 +11,18 @@ extension CheckDefinition {
       needs: .persistent,
       needsWorker: true
     ) { context in
-      var scenario = PowerCutScenario(context.budget)
-      scenario.isLarge = context.budget.powerCuts == nil
+      let recorder = try PowerCutRecorder(context, PowerCutScenario(context.budget))
+      try await recorder.recordScenario().run(limit: context.budget.powerCuts)
+    }
+    Check(
+      .w6, "power.cut-while-overwriting",
+      "the same holds while a few keys are overwritten with megabytes, so that logs are compacted, merged or restarted",
+      needs: .persistent,
+      needsWorker: true
+    ) { context in
+      var scenario = PowerCutScenario(seed: context.budget.seed, length: 16)
+      // SQLite restarts its log after 4 MB, and LevelDB after at most 8 MiB.
+      scenario.overwriteSize = context.byLevel(quick: 100_000, standard: 340_000, exhaustive: 340_000)
       let recorder = try PowerCutRecorder(context, scenario)
       try await recorder.recordScenario().run(limit: context.budget.powerCuts)
     }

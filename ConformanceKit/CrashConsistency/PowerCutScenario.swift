@@ -13,15 +13,15 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
   let seed: UInt64
   /// How many steps there are.
   let length: Int
-  /// Whether values are so large, and overwritten so often without closing in between, that every engine starts new
-  /// files or reuses old ones.
-  var isLarge = false
+  /// The size of the values with which most steps overwrite the same few keys, so that logs are compacted, merged or
+  /// restarted. Nil for many small values.
+  var overwriteSize: Int?
 
   /// The operations of a step, numbered from 1. The number of steps is unlimited.
   func operations(of number: Int) -> [StorageOperation] {
     let batches = NumberedBatches(seed: seed)
     let everything = 1 + length * 2 / 3
-    if isLarge, let operations = largeOperations(of: number) { return operations }
+    if let overwriteSize { return overwrites(of: number, size: overwriteSize) }
     switch number % 6 {
     case _ where number == everything: return [.removeAll]
     case 2 where number < everything || number > everything + 2:
@@ -38,16 +38,21 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     }
   }
 
-  /// The operations of the steps with large values. Nil for all other steps. They write 8.6 MB between two openings.
-  /// SQLite restarts its log after 4 MB, and LevelDB after at most 8 MiB.
-  private func largeOperations(of number: Int) -> [StorageOperation]? {
-    let keys = (0..<3).map { CacheKey(verbatim: "large/\($0)") }
-    switch number {
-    case 15...18:
-      var random = SeededRandom(seed: seed, number: number)
-      return keys.map { .write(Data("large \(number), \($0)\n".utf8) + random.bytes(720_000), key: $0) }
-    case 20: return keys.map { .remove(key: $0) }
-    default: return nil
+  /// The operations of a step that overwrites a few keys. The first step writes entries that do not change afterwards.
+  /// Before the engine is reopened, 26 large values are written.
+  private func overwrites(of number: Int, size: Int) -> [StorageOperation] {
+    var random = SeededRandom(seed: seed, number: number)
+    func write(_ key: String, _ size: Int) -> StorageOperation {
+      .write(Data("step \(number), \(key)\n".utf8) + random.bytes(size), key: CacheKey(verbatim: key))
+    }
+    let large = (0..<3).map { "large/\($0)" }
+    switch number % 8 {
+    case _ where number == 1:
+      return [.write(Data(), key: CacheKey(verbatim: "still/empty"))]
+        + (0..<8).map { write("still/\($0)", $0 * 100) }
+    case 3, 7: return [write("single", 300)]
+    case 5: return [.remove(key: CacheKey(verbatim: large[2])), write(large[0], size)]
+    default: return large.map { write($0, size) }
     }
   }
 
@@ -79,7 +84,7 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
   }
 
   /// Whether the engine is closed and opened again after the step.
-  func reopens(after number: Int) -> Bool { number % 7 == 0 }
+  func reopens(after number: Int) -> Bool { overwriteSize == nil ? number % 7 == 0 : number == length - 2 }
 
   /// A step after all others, to check that the engine still accepts writes.
   static let afterwards = 1_000_003

@@ -121,13 +121,25 @@ extension PowerCutSearch {
     }
   }
 
+  private var nameChanges: [Int] {
+    recording.events.indices.filter {
+      if case .change(let change) = recording.events[$0].event { !change.names.isEmpty } else { false }
+    }
+  }
+
   /// How many states to check at each point. Includes points right after an acknowledgement, and others spread evenly
-  /// over the whole recording from the first point on.
+  /// over the whole recording from the first point on. If logs are compacted, half of the others are points at which the
+  /// name of a file changes.
   private func picks(_ limit: Int, from first: Int, _ random: inout SeededRandom) -> [Int: Int] {
     var picks: [Int: Int] = [:]
     let count = recording.events.count - first
     guard count > 0 else { return picks }
     for index in acknowledgements.prefix(limit / 2) { picks[index, default: 0] += 1 }
+    if scenario.overwriteSize != nil {
+      for index in nameChanges.shuffled(using: &random).prefix((limit - picks.count) / 2) {
+        picks[index, default: 0] += 1
+      }
+    }
     let rest = limit - picks.count
     for number in 0..<rest {
       let index = (number * count + random.next(upTo: count)) / rest

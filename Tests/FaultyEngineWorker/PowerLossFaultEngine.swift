@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine for one process that keeps a log, or rewrites everything with each batch. Its faults appear when
+/// A correct engine for one process that keeps a log, which is compacted at times, or rewrites everything with each batch. Its faults appear when
 /// the machine loses power.
 package final class PowerLossFaultEngine: ApplyingEngine {
   /// A deliberate fault.
@@ -12,7 +12,7 @@ package final class PowerLossFaultEngine: ApplyingEngine {
     // With a log, in one of the methods
     case forgetsManyWrites, forgetsManyRemovals, forgetsTransactions, forgetsImports
     // With a log that is compacted
-    case compactsWithoutChecking
+    case compactsWithoutChecking, compactsUnsynced, forgetsCompactedNames, removesBeforeRenaming
     // With a new file for each batch
     case renamesBeforeTheSync, forgetsTheRename, overwritesInPlace
   }

@@ -17,6 +17,8 @@ struct PowerLossFaultFiles: Sendable {
   private let fault: PowerLossFaultEngine.Fault?
   private var length = 0
   private var recordCount = 0
+  /// The length of the log after the last compaction.
+  private var compactedLength = 0
 
   private let isSynced: Bool
 
@@ -66,9 +68,7 @@ struct PowerLossFaultFiles: Sendable {
     if keepsLog {
       try append(change, isSynced: isSynced && self.isSynced)
       recordCount += 1
-      if fault == .compactsWithoutChecking, recordCount.isMultiple(of: 150) {
-        try compact(PowerLossFaultChange(entries))
-      }
+      if isCompactionDue { try compact(PowerLossFaultChange(entries)) }
     } else {
       try replace(PowerLossFaultChange(entries))
     }
@@ -89,16 +89,29 @@ struct PowerLossFaultFiles: Sendable {
     }
   }
 
-  /// Replaces the log with one that has a single record, even if writing it failed.
+  private var isCompactionDue: Bool {
+    switch fault {
+    case .compactsWithoutChecking: recordCount.isMultiple(of: 150)
+    case nil, .compactsUnsynced, .forgetsCompactedNames, .removesBeforeRenaming:
+      length > 2 * compactedLength + (1 << 19)
+    default: false
+    }
+  }
+
+  /// Replaces the log with one that has a single record.
   private mutating func compact(_ change: PowerLossFaultChange) throws {
     let bytes = try encode(change)
     try withFile(path + ".new", O_WRONLY | O_CREAT | O_TRUNC) { file in
-      do { try write(bytes, at: 0, to: file) } catch { return }
-      fsync(file)
+      do { try write(bytes, at: 0, to: file) } catch {
+        if fault == .compactsWithoutChecking { return }
+        throw error
+      }
+      if fault != .compactsUnsynced { fsync(file) }
     }
+    if fault == .removesBeforeRenaming { unlink(path) }
     rename(path + ".new", path)
-    length = bytes.count
-    try FileManager.Directory.sync(directory)
+    (length, compactedLength) = (bytes.count, bytes.count)
+    if fault != .forgetsCompactedNames { try FileManager.Directory.sync(directory) }
   }
 
   private func replace(_ change: PowerLossFaultChange) throws {

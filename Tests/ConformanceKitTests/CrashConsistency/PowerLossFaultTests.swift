@@ -52,6 +52,17 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     .init("goes on behind a hole", .skipsHoles, keepsLog: true, isDurable: false, breaking: [.w6, .w4, .r6]),
   ]
 
+  /// Engines that lose changes once their log has been compacted.
+  static let ofCompactions: [PowerLossFaultCase] = [
+    .init("does not sync a compacted log", .compactsUnsynced, keepsLog: true, breaking: [.w6]),
+    .init(
+      "does not sync the directory of a compacted log", .forgetsCompactedNames, keepsLog: true,
+      breaking: [.w6]),
+    .init(
+      "removes its log before the compacted one has the name", .removesBeforeRenaming, keepsLog: true,
+      breaking: [.w6]),
+  ]
+
   /// Correct engines.
   static let careful: [PowerLossFaultCase] = [
     .init("never syncs, and says so", .neverSyncs, keepsLog: true, isDurable: false, breaking: []),
@@ -101,9 +112,17 @@ struct PowerCutTests {
     #expect(failure.actual.contains("after a power cut following operation"))
   }
 
+  @Test("An engine that loses changes with a compaction fails", arguments: PowerLossFaultCase.ofCompactions)
+  func compactions(_ engineCase: PowerLossFaultCase) async throws {
+    let failure = try #require(
+      try await engineCase.outcome(of: "power.cut-while-overwriting").failure, "It has passed.")
+    #expect(engineCase.rules.contains(failure.rule), "\(failure.actual)")
+  }
+
   @Test("An engine that syncs correctly passes", arguments: PowerLossFaultCase.careful)
   func acquits(_ engineCase: PowerLossFaultCase) async throws {
     #expect(try await engineCase.outcome(of: "power.cut-while-writing-batches") == .passed)
+    #expect(try await engineCase.outcome(of: "power.cut-while-overwriting") == .passed)
     if engineCase.isDurable {
       #expect(try await engineCase.outcome(of: "power.cut-while-recovering") == .passed)
     }
