@@ -91,7 +91,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
   }
 
   /// An engine that passes as long as there is space.
-  static let ofCompaction = PowerLossFaultCase(
+  static let ofFullDisks = PowerLossFaultCase(
     "compacts its log without checking that it can", .compactsWithoutChecking, keepsLog: true,
     breaking: [.f1])
 
@@ -162,7 +162,7 @@ struct LostEndTests {
 struct FullDiskCompactionTests {
   @Test("An engine whose compaction loses everything on a full disk fails")
   func compaction() async throws {
-    let engineCase = PowerLossFaultCase.ofCompaction
+    let engineCase = PowerLossFaultCase.ofFullDisks
     switch try await engineCase.outcome(of: "faults.full-disk-at-every-step") {
     case .failed(let failure):
       #expect(engineCase.rules.contains(failure.rule), "\(failure)")
