@@ -103,7 +103,7 @@ private func checkPairs(_ context: CheckContext) async throws {
 private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)
-  let keys = keys(16)
+  let keys = keysOfDifferentForms
   let wayCount = context.capabilities.contains(.transactions) ? 4 : 3
   try await engine.write(batch(of: keys, version: 0))
   try await whileRunning {
@@ -146,6 +146,12 @@ private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) as
   }
 }
 
+/// An engine may have several parts, and determine that of an entry from the beginning, the first byte or the length of its key, or from
+/// what is in braces in it.
+private let keysOfDifferentForms =
+  keys(8)
+  + ["{a}/1", "2{b}", "users:3", "x/y/4", ".5", "Ä", "7", String(repeating: "8", count: 300)].map(key)
+
 /// How long a slow engine is watched while it writes batch after batch.
 private let enough = Duration.seconds(2)
 
@@ -183,7 +189,7 @@ private func checkReplacement(_ context: CheckContext) async throws {
 private func checkRemovals(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 24, standard: 120, exhaustive: 1_200)
-  let keys = keys(16)
+  let keys = keysOfDifferentForms
   try await whileRunning {
     let start = ContinuousClock.now
     for round in 0..<rounds {

@@ -18,6 +18,7 @@ extension FaultyEngineCase {
     .init(.w4, "applies up to an invalid key") { AppliesUpToAnInvalidKey(base: $0) },
     .init(.w4, "writes batches in parts") { WritesBatchesInParts(base: $0) },
     .init(.w4, "removes batches in parts") { RemovesBatchesInParts(base: $0) },
+    .init(.w4, "distributes batches by what is in braces") { DistributesByBraces(base: $0) },
     .init(.w4, "applies batches in parts") { AppliesBatchesInParts(base: $0) },
 
     .init(.w4, "removes the keys that it has found before", also: [.c1]) { RemovesWhatItHasFound(base: $0) },
@@ -157,6 +158,30 @@ struct AppliesBatchesInParts: FaultyEngine {
         if operations.count < 100 { await Task.yield() }
       }
     }.value
+  }
+}
+
+/// Like a cluster, distributes entries over two parts by what is in braces in their keys, and commits a batch in one after the other.
+struct DistributesByBraces: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await apply(dataAndKeys.map { .write($0.data, key: $0.key) })
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    let (tagged, others) = (operations.filter(hasBraces), operations.filter { !hasBraces($0) })
+    if tagged.isEmpty || others.isEmpty { return try await base.apply(operations) }
+    try await Task { [base] in
+      try await base.apply(others)
+      await Task.yield()
+      try await base.apply(tagged)
+    }.value
+  }
+  private func hasBraces(_ operation: StorageOperation) -> Bool {
+    switch operation {
+    case .write(_, let key), .remove(let key): key.value.contains("{")
+    case .removeAll: false
+    }
   }
 }
 
