@@ -16,7 +16,8 @@ extension CheckDefinition {
     }
     Check(
       .w6, "power.cut-while-overwriting",
-      "the same holds while a few keys are overwritten with megabytes, so that logs are compacted, merged or restarted",
+      "after a power cut while a few keys are overwritten with megabytes, so that logs are compacted, merged or restarted, the engine "
+        + "opens, has all acknowledged changes (without durableWrites: those up to some batch) and no partial batch",
       needs: .persistent,
       needsWorker: true
     ) { context in
