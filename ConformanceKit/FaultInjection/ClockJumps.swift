@@ -82,10 +82,7 @@ struct ClockJumps: CheckTask {
       if let timeZone = jump.timeZone {
         setenv("TZ", timeZone, 1)
         tzset()
-        // The clock of a process can only be set on Linux.
-        #if os(Linux)
-          NSTimeZone.resetSystemTimeZone()
-        #endif
+        NSTimeZone.resetSystemTimeZone()
       }
       try note("reading \(jump.what)")
       try await verify(life, engine, jump.what)
