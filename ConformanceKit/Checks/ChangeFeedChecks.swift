@@ -71,7 +71,7 @@ private func checkCall(_ context: CheckContext, _ kind: ChangeCall.Kind) async t
       try await call.perform(on: engine)
     }
     for (number, subscriber) in subscribers.enumerated() {
-      let origin = origins[number] == nil ? "" : ", which has another ChangeOrigin"
+      let origin = origins[number] == nil ? "" : ", which has a ChangeOrigin of its own"
       try await call.expectCovered(by: subscriber, ", for subscriber \(number + 1) of 4\(origin)")
     }
   }

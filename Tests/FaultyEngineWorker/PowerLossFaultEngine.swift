@@ -1,8 +1,8 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine for one process that keeps a log, which is compacted at times, or rewrites everything with each batch. Its faults appear when
-/// the machine loses power.
+/// A correct engine for one process that keeps a log, which is compacted at times, or rewrites everything with each batch. Its
+/// faults appear when the machine loses power.
 package final class PowerLossFaultEngine: ApplyingEngine {
   /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {

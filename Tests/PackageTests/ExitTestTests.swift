@@ -11,13 +11,20 @@ struct ExitTestTests {
     let tests = URL(filePath: #filePath).appending(path: "../..").standardizedFileURL
     let call = "#expect(" + "processExitsWith:"
     let paths = try #require(FileManager.default.enumerator(at: tests, includingPropertiesForKeys: nil))
-    var files = 0
+    var count = 0
     for case let file as URL in paths where file.pathExtension == "swift" {
       let text = try String(contentsOf: file, encoding: .utf8)
-      guard text.contains(call), file.lastPathComponent != "OwnThreads.swift" else { continue }
-      files += 1
-      #expect(text.contains(".ownThreads"), "A test in \(file.path) blocks the cooperative pool.")
+      guard file.lastPathComponent != "OwnThreads.swift" else { continue }
+      for range in text.ranges(of: call) {
+        count += 1
+        let before = text[..<range.lowerBound]
+        // The test's attribute and what follows, and the first line of the suite's.
+        let test = before.ranges(of: "@Test").last.map { before[$0.lowerBound...] } ?? before
+        let suite = before.ranges(of: "@Suite").last.map { before[$0.lowerBound...].prefix { $0 != "\n" } }
+        let traits = test + (suite ?? "")
+        #expect(traits.contains(".ownThreads"), "A test in \(file.path) blocks the pool: \(test)")
+      }
     }
-    #expect(files > 0)
+    #expect(count > 0)
   }
 }

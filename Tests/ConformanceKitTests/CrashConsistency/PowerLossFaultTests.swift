@@ -70,18 +70,17 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     .init("writes a new file for each batch", keepsLog: false, breaking: []),
   ]
 
-  var suite: ConformanceSuite { suite { $0 } }
-
   /// - Parameter wrap: Wraps the engine in the test process. The worker uses the engine itself.
   func suite(
-    wrap: @escaping @Sendable (PowerLossFaultEngine) -> any StorageEngine
+    _ level: ConformanceBudget.Level = .standard,
+    wrap: @escaping @Sendable (PowerLossFaultEngine) -> any StorageEngine = { $0 }
   ) -> ConformanceSuite {
     let arguments =
       ["powerLossFault", keepsLog ? "log" : "copy", isDurable ? "durable" : "fast"]
       + [fault?.rawValue].compactMap { $0 }
-    var budget = ConformanceBudget()
+    var budget = ConformanceBudget(level)
     // Faulty engines fail early.
-    if fault == nil, !TestRun.isExhaustive { budget.powerCuts = 60 }
+    if fault == nil, level == .standard, !TestRun.isExhaustive { budget.powerCuts = 60 }
     return ConformanceSuite(
       name, capabilities: PowerLossFaultEngine.promises(isDurable: isDurable), budget: budget,
       worker: ConformanceWorker(product: "FaultyEngineWorker", arguments: arguments)
@@ -95,8 +94,10 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     "compacts its log without checking that it can", .compactsWithoutChecking, keepsLog: true,
     breaking: [.f1])
 
-  func outcome(of check: String) async throws -> ConformanceOutcome {
-    try await #require(suite.checks.first { $0.id == check }).outcome()
+  func outcome(
+    of check: String, _ level: ConformanceBudget.Level = .standard
+  ) async throws -> ConformanceOutcome {
+    try await #require(suite(level).checks.first { $0.id == check }).outcome()
   }
 }
 
@@ -115,14 +116,14 @@ struct PowerCutTests {
   @Test("An engine that loses changes with a compaction fails", arguments: PowerLossFaultCase.ofCompactions)
   func compactions(_ engineCase: PowerLossFaultCase) async throws {
     let failure = try #require(
-      try await engineCase.outcome(of: "power.cut-while-overwriting").failure, "It has passed.")
+      try await engineCase.outcome(of: "power.cut-while-overwriting", .quick).failure, "It has passed.")
     #expect(engineCase.rules.contains(failure.rule), "\(failure.actual)")
   }
 
   @Test("An engine that syncs correctly passes", arguments: PowerLossFaultCase.careful)
   func acquits(_ engineCase: PowerLossFaultCase) async throws {
     #expect(try await engineCase.outcome(of: "power.cut-while-writing-batches") == .passed)
-    #expect(try await engineCase.outcome(of: "power.cut-while-overwriting") == .passed)
+    #expect(try await engineCase.outcome(of: "power.cut-while-overwriting", .quick) == .passed)
     if engineCase.isDurable {
       #expect(try await engineCase.outcome(of: "power.cut-while-recovering") == .passed)
     }
