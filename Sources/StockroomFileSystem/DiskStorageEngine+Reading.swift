@@ -147,15 +147,15 @@ extension DiskConnection {
   /// All keys in byte order. Costs O(1) if they are known from another scan.
   fileprivate func sortedKeys(_ attempt: ReadAttempt) throws -> SortedKeys {
     try listing(attempt) { version in
-      let moment = try version.map { try KeyIndex.Moment(self, version: $0) }
-      if let moment, let known = index.keys(at: moment) { return known }
-      let mayKeep = attempt.hasLock || moment?.isDistinct ?? false
+      let state = try version.map { try KeyIndex.State(self, version: $0) }
+      if let state, let known = index.keys(in: state) { return known }
+      let mayKeep = attempt.hasLock || state?.isDistinct ?? false
       var keys = try listedKeys(attempt)
       try attempt.check()
       keys.sort()
       let sorted = SortedKeys(sorted: keys)
-      if mayKeep, let moment, try KeyIndex.Moment(self, version: moment.version) == moment {
-        index.store(sorted, at: moment)
+      if mayKeep, let state, try KeyIndex.State(self, version: state.version) == state {
+        index.store(sorted, of: state)
       }
       return sorted
     }

@@ -19,7 +19,7 @@ final class KeyIndex: Sendable {
   }
 
   /// Identifies the state that the index represents.
-  struct Moment: Equatable {
+  struct State: Equatable {
     let version: UInt64
     let directoryChanged: Timestamp
 
@@ -40,28 +40,28 @@ final class KeyIndex: Sendable {
 
   private struct Contents {
     var keys: SortedKeys
-    var moment: Moment
+    var state: State
 
-    mutating func apply(_ changes: Changes, at moment: Moment) {
+    mutating func apply(_ changes: Changes, reaching state: State) {
       if changes.removesAll { keys = SortedKeys() }
       for change in changes.keys {
         if change.isPresent { keys.insert(change.key) } else { keys.remove(change.key) }
       }
-      self.moment = moment
+      self.state = state
     }
   }
 
   private let contents = MutexProtected<Contents?>(nil)
 
   /// The keys in this state, if they are known.
-  func keys(at moment: Moment) -> SortedKeys? {
-    contents.withLock { contents in contents?.moment == moment ? contents?.keys : nil }
+  func keys(in state: State) -> SortedKeys? {
+    contents.withLock { contents in contents?.state == state ? contents?.keys : nil }
   }
 
-  func store(_ keys: SortedKeys, at moment: Moment) {
+  func store(_ keys: SortedKeys, of state: State) {
     contents.withLock { contents in
-      if let contents, contents.moment.version > moment.version { return }
-      contents = Contents(keys: keys, moment: moment)
+      if let contents, contents.state.version > state.version { return }
+      contents = Contents(keys: keys, state: state)
     }
   }
 
@@ -70,8 +70,8 @@ final class KeyIndex: Sendable {
     of connection: DiskConnection, with commit: () throws -> Void, changes: @autoclosure () -> Changes
   ) throws {
     guard contents.withLock({ $0 != nil }) else { return try commit() }
-    let before = try Moment(connection, version: try connection.state.read().version)
-    guard keys(at: before) != nil else {
+    let before = try State(connection, version: try connection.state.read().version)
+    guard keys(in: before) != nil else {
       contents.withLock { $0 = nil }
       return try commit()
     }
@@ -81,12 +81,12 @@ final class KeyIndex: Sendable {
     }
     // If this fails, the index is dropped, and rebuilt by the next read: the commit has succeeded, and must
     // not throw (rule F4).
-    let after = try? Moment(connection, version: try connection.state.read().version)
+    let after = try? State(connection, version: try connection.state.read().version)
     let changes = changes()
     contents.withLock { contents in
-      if contents?.moment != before { return }
+      if contents?.state != before { return }
       guard let after else { return contents = nil }
-      contents?.apply(changes, at: after)
+      contents?.apply(changes, reaching: after)
     }
   }
 }

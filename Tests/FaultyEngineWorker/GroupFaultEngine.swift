@@ -7,7 +7,7 @@ import StockroomCore
 package final class GroupFaultEngine: ApplyingEngine {
   /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
-    case repeatsGroups, keepsChangesOfFailedBodies, undoesNeighbors, answersOnlyTheFirst, blamesNeighbors
+    case repeatsGroups, keepsChangesOfFailedBodies, undoesWholeGroups, answersOnlyTheFirst, failsWholeGroups
     case keepsHalfOfFailedGroups, findsNothingWhereReadsFail
   }
 
@@ -104,8 +104,8 @@ package final class GroupFaultEngine: ApplyingEngine {
           if write(operations) != nil { break }
           return commit(group, isRepetition: true)
         case .keepsChangesOfFailedBodies: done = undone
-        case .undoesNeighbors: (values, operations) = (state.withLock { $0.values }, [])
-        case .blamesNeighbors: results = results.map { _ in .failure(error) }
+        case .undoesWholeGroups: (values, operations) = (state.withLock { $0.values }, [])
+        case .failsWholeGroups: results = results.map { _ in .failure(error) }
         default: break
         }
         results.append(.failure(error))

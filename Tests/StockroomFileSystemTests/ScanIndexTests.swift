@@ -27,7 +27,7 @@ struct ScanIndexTests {
 
   private func isKept() throws -> Bool {
     let connection = try engine.connection
-    return try connection.index.keys(at: .init(connection, version: connection.state.read().version)) != nil
+    return try connection.index.keys(in: .init(connection, version: connection.state.read().version)) != nil
   }
 
   @Test("It is built by a scan, and updated by all writes of the engine")

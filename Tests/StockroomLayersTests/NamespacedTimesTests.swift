@@ -6,19 +6,19 @@ import Testing
 
 /// An engine that rewrites an entry with the same value before entries are read.
 private struct RewritesFirst<Base: StorageEngine>: StorageLayer {
-  final class Moment: Sendable {
+  final class Time: Sendable {
     let date = MutexProtected(Date.distantPast)
   }
 
   let base: Base
   let key: CacheKey
   /// The time just before the last write.
-  let moment = Moment()
+  let lastWrite = Time()
 
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     let now = Date.now
-    moment.date.withLock { $0 = now }
-    // Waits until the clock advances, which may take a moment.
+    lastWrite.date.withLock { $0 = now }
+    // Waits until the clock advances, which may take some microseconds.
     while Date.now.timeIntervalSince(now) < 0.000_01 {}
     if let value = try await base.read(key: key) { try await base.write(value, key: key) }
     return try await base.readEntries(keys: keys)
@@ -28,7 +28,7 @@ private struct RewritesFirst<Base: StorageEngine>: StorageLayer {
 @Suite("Timestamps of entries in a namespace")
 struct NamespacedTimesTests {
   @Test(
-    "Beside a corrupted neighbor, an entry's timestamp is not later than the moment of the read")
+    "Beside a corrupted neighbor, an entry's timestamp is not later than the time of the read")
   func writtenSince() async throws {
     let place = MemoryStorageEngine()
     let (below, key) = (place.checksummed(), CacheKey(verbatim: "k"))
@@ -37,7 +37,7 @@ struct NamespacedTimesTests {
     let rewriting = RewritesFirst(base: below, key: CacheKey(verbatim: "a/k"))
     let entries = try await rewriting.namespaced("a").readAllEntries()
     #expect(entries.map(\.key) == [key])
-    let last = rewriting.moment.date.withLock { $0 }
+    let last = rewriting.lastWrite.date.withLock { $0 }
     // Both times are rounded.
     #expect(try #require(entries.first).updatedAt <= last + 0.000_005)
   }

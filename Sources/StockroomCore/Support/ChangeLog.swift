@@ -80,7 +80,7 @@ extension ChangeLog {
         guard errno == EWOULDBLOCK || errno == EINTR else {
           throw StorageError.posix(errno, "Locking \(path) failed.")
         }
-        if isStopped() { throw StorageError(.closed, "Nobody waits for \(path) any more.") }
+        if isStopped() { throw StorageError(.closed, "The last subscriber to changes of \(path) has ended.") }
         guard ContinuousClock.now < deadline else {
           throw StorageError(
             .locked, "Another process has kept \(path) locked for \(FileLock.defaultTimeout).")

@@ -210,15 +210,15 @@ final class DatesByTheBeginning: FaultyEngine {
 /// Rolls back the journal that it finds when it is opened, even that of a running body, or releases its lock when
 /// another engine is closed.
 struct RollsBack: FaultyEngine {
-  enum Moment: String { case opened, closed }
+  enum Event: String { case opened, closed }
   private static let events = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
   private let name: String
-  private let moment: Moment
-  init(base: ReferenceEngine, place: URL, when moment: Moment) {
-    (self.base, self.moment) = (base, moment)
-    name = "\(moment) \(place.path)"
-    if moment == .opened { note() }
+  private let event: Event
+  init(base: ReferenceEngine, place: URL, when event: Event) {
+    (self.base, self.event) = (base, event)
+    name = "\(event) \(place.path)"
+    if event == .opened { note() }
   }
   private func note() { Self.events.withLock { [name] in $0[name, default: 0] += 1 } }
   private var count: Int { Self.events.withLock { [name] in $0[name] ?? 0 } }
@@ -229,7 +229,7 @@ struct RollsBack: FaultyEngine {
     return try await withTransaction(lostIf: { count != before }, body)
   }
   func close() async throws {
-    if moment == .closed { note() }
+    if event == .closed { note() }
     try await base.close()
   }
 }

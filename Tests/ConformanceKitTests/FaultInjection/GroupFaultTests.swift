@@ -10,8 +10,8 @@ import Testing
 struct GroupFaultTests {
   private static let rules: [GroupFaultEngine.Fault: Set<ContractRule>] = [
     // A change that threw may exist after the second attempt, or have been made twice.
-    .repeatsGroups: [.t1, .f4], .keepsChangesOfFailedBodies: [.t1], .undoesNeighbors: [.w6],
-    .answersOnlyTheFirst: [.w6], .blamesNeighbors: [.f4], .findsNothingWhereReadsFail: [.r4],
+    .repeatsGroups: [.t1, .f4], .keepsChangesOfFailedBodies: [.t1], .undoesWholeGroups: [.w6],
+    .answersOnlyTheFirst: [.w6], .failsWholeGroups: [.f4], .findsNothingWhereReadsFail: [.r4],
     // A half-written change may belong to a batch or to a transaction.
     .keepsHalfOfFailedGroups: [.w4, .t1],
   ]

@@ -184,7 +184,7 @@ struct TakesItsTime: InterceptingEngine {
 }
 
 /// Performs one call at a time, or one read and one change at a time, in order of arrival.
-final class TakesTurns: InterceptingEngine {
+final class SerializesCalls: InterceptingEngine {
   let base: ReferenceEngine
   private let reads: Places
   private let changes: Places

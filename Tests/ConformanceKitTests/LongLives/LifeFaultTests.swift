@@ -143,8 +143,8 @@ struct LifeFaultTests {
       let base = try ReferenceEngine()
       return switch name {
       case "slow": TakesItsTime(base: base)
-      case "one at a time": TakesTurns(base: base, together: true)
-      case "one reader at a time": TakesTurns(base: base, together: false)
+      case "one at a time": SerializesCalls(base: base, together: true)
+      case "one reader at a time": SerializesCalls(base: base, together: false)
       default: HasAServersClock(base: base, ahead: 5)
       }
     }

@@ -95,22 +95,30 @@ final class WireServer: Sendable {
     self.lag = lag
     let (listener, port) = try NetworkSocket.listen()
     (self.listener, address) = (listener, .loopback(port: port))
-    Thread.detachNewThread { [self] in
+    Thread.detachNewThread { [weak self] in
       while let client = NetworkSocket.accept(listener) {
-        guard state.withLock({ $0.isAlive }) else {
-          NetworkSocket.close(client)
-          continue
-        }
-        state.withLock { _ = $0.connections.insert(client) }
-        Thread.detachNewThread { [self] in
-          serve(client)
-          state.withLock { state in
-            state.connections.remove(client)
-            state.listeners[client] = nil
-          }
-          NetworkSocket.close(client)
-        }
+        if let self { self.admit(client) } else { NetworkSocket.close(client) }
       }
+      NetworkSocket.close(listener)
+    }
+  }
+
+  // Wakes the accepting thread, which closes the socket.
+  deinit { NetworkSocket.shutDown(listener) }
+
+  private func admit(_ client: Int32) {
+    let isAlive = state.withLock { state in
+      if state.isAlive { state.connections.insert(client) }
+      return state.isAlive
+    }
+    guard isAlive else { return NetworkSocket.close(client) }
+    Thread.detachNewThread { [self] in
+      serve(client)
+      state.withLock { state in
+        state.connections.remove(client)
+        state.listeners[client] = nil
+      }
+      NetworkSocket.close(client)
     }
   }
 

@@ -178,11 +178,11 @@ struct ProgressTests {
 
 /// The time of the last progress.
 private final class LatestProgress: Sendable {
-  private let moment = MutexProtected<ContinuousClock.Instant?>(nil)
+  private let time = MutexProtected<ContinuousClock.Instant?>(nil)
 
-  var last: ContinuousClock.Instant? { moment.withLock { $0 } }
+  var last: ContinuousClock.Instant? { time.withLock { $0 } }
 
-  func note() { moment.withLock { $0 = .now } }
+  func note() { time.withLock { $0 = .now } }
 }
 
 /// Waits for a lock that is never released, on the caller's thread.

@@ -252,7 +252,7 @@ struct PersistentCacheFailureTests {
 
   @Test("A value whose encoding cannot be decoded is rejected")
   func cannotBeDecoded() async throws {
-    struct Odd: Codable, Sendable {
+    struct OnlyEncodes: Codable, Sendable {
       func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(1)
@@ -261,8 +261,9 @@ struct PersistentCacheFailureTests {
       init(from decoder: any Decoder) throws { throw Refusal() }
     }
     struct Refusal: Error {}
-    let cache = PersistentCache<String, Odd??>(storage: MemoryStorageEngine())
-    #expect(await code { try await cache.store(.some(.some(Odd())), forKey: "key") } == .encodingFailed)
+    let cache = PersistentCache<String, OnlyEncodes??>(storage: MemoryStorageEngine())
+    #expect(
+      await code { try await cache.store(.some(.some(OnlyEncodes())), forKey: "key") } == .encodingFailed)
   }
 
   @Test("A truncated or corrupted entry is a value or an error, and never a trap")
