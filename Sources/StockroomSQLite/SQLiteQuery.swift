@@ -5,7 +5,8 @@ enum SQLiteQuery: Int, CaseIterable {
   case write, writeWithTimes, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
   case value, largeValue, entry, times, exists
-  case allValues, allKeys, allKeysAndValues, allEntries, allSequences, keysAndValuesFrom, count, eachKey
+  case allValues, allKeys, allKeysAndValues, allEntries, allSequences, keysAndValuesFrom, count, eachKey,
+    pageCount
   case verifiedEntries, verifiedLargeValues
 
   var sql: String {
@@ -60,6 +61,7 @@ enum SQLiteQuery: Int, CaseIterable {
     case .keysAndValuesFrom: "SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key"
     case .count: "SELECT count(*) FROM entries"
     case .eachKey: "SELECT 1 FROM entries"
+    case .pageCount: "PRAGMA page_count"
 
     // Whether the columns have valid contents, and the number of the large value, if it is one.
     case .verifiedEntries:

@@ -74,6 +74,7 @@ package final class ChangeFeed: Sendable {
     hasWatcher.store(true, ordering: .sequentiallyConsistent)
     defer { hasWatcher.store(state.watcher != nil, ordering: .sequentiallyConsistent) }
     let log = try ChangeLog.join(atPath: path, like: model)
+    let start = ContinuousClock.now
     let watcher: ChangeWatcher
     do {
       watcher = try ChangeWatcher(source(), log: log, like: model, writer: writer, hub)
@@ -89,6 +90,8 @@ package final class ChangeFeed: Sendable {
       watcher.stop()
       throw error
     }
+    // Writers rely on this (``SubscriberCheck``). So far, it has almost always taken longer.
+    while ContinuousClock.now < start + SubscriberCheck.absenceLifetime {}
     state.watcher = watcher
   }
 

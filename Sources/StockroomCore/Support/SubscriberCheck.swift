@@ -2,8 +2,8 @@
 /// X1).
 ///
 /// Such subscribers receive later commits from the ``ChangeLog``. A commit that was made before the subscription, and is
-/// acknowledged after it, must be reported by its writer: therefore the log is checked again before each write returns. The next
-/// write does not repeat the check if it follows immediately.
+/// acknowledged after it, must be reported by its writer: therefore the log is checked again before each write returns. Writes that
+/// follow a check immediately do not repeat it, such as the others of a group.
 final class SubscriberCheck: Sendable {
   private struct State {
     /// The result of the last check.
@@ -16,14 +16,16 @@ final class SubscriberCheck: Sendable {
     /// Whether some of these writes may have been committed, or earlier writes whose check has failed.
     var hasCommitted = false
     var isClosed = false
+
+    var isLogKnownToBeAbsent: Bool { subscription == nil && ContinuousClock.now < absentUntil }
   }
 
   private let path: String
   private let state = MutexProtected(State())
 
-  /// How long a check is valid. A subscription takes longer than that; if it misses a commit, the next check detects the
-  /// subscriber.
-  private static let absenceLifetime = Duration.microseconds(50)
+  /// How long a check that found no log is valid. A subscription takes at least as long after it has created the log, so it returns
+  /// after the writes that rely on the check.
+  static let absenceLifetime = Duration.microseconds(50)
 
   /// - Parameter path: The path of the log.
   init(path: String) { self.path = path }
@@ -31,9 +33,7 @@ final class SubscriberCheck: Sendable {
   // MARK: Commits
 
   /// Whether the last check found no log and is still valid.
-  var isLogKnownToBeAbsent: Bool {
-    state.withLock { $0.subscription == nil && ContinuousClock.now < $0.absentUntil }
-  }
+  var isLogKnownToBeAbsent: Bool { state.withLock { $0.isLogKnownToBeAbsent } }
 
   /// Records that there is a log, to which a commit is about to be written.
   func noteLog(_ log: ChangeLog) throws { try state.withLock { try note(log, &$0) } }
@@ -47,7 +47,7 @@ final class SubscriberCheck: Sendable {
 
   func endWrite() {
     state.withLock { state in
-      let isChecked = findSubscribers(&state)
+      let isChecked = state.isLogKnownToBeAbsent || findSubscribers(&state)
       state.writesUnderWay -= 1
       if isChecked, state.writesUnderWay == 0 { state.hasCommitted = false }
     }
@@ -57,13 +57,14 @@ final class SubscriberCheck: Sendable {
   ///
   /// - Returns: Whether the check succeeded. If not, the next write must repeat it for these commits.
   private func findSubscribers(_ state: inout State) -> Bool {
+    let start = ContinuousClock.now
     do {
       state.log = try ChangeLog.find(atPath: path, known: state.log)
       if let log = state.log {
         try note(log, &state)
         if state.isClosed { state.log = nil }
       } else {
-        (state.subscription, state.absentUntil) = (nil, ContinuousClock.now + Self.absenceLifetime)
+        (state.subscription, state.absentUntil) = (nil, start + Self.absenceLifetime)
       }
       return true
     } catch let error as StorageError where [.unsupported, .corrupted].contains(error.code) {
