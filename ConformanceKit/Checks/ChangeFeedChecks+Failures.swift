@@ -63,16 +63,17 @@ private func checkCancelled(
   _ method: ChangeMethod, _ engine: EngineUnderTest, _ subscriber: ChangeSubscriber, _ context: CheckContext
 ) async throws {
   let end = try await turns {
-    try await method.perform([(key("\(method.rawValue), not cancelled"), data("v"))], in: engine)
+    let own = keys(2, prefix: "\(method.rawValue), not cancelled/")
+    try await method.perform(own.map { ($0, data("v")) }, in: engine)
   }
   for step in 0..<8 {
     context.noteProgress()
-    let own = key("\(method.rawValue), cancelled \(step)")
+    let own = keys(2, prefix: "\(method.rawValue), cancelled \(step)/")
     let result = await cancelled(after: end * step / 8) {
-      try await method.perform([(own, data("v"))], in: engine)
+      try await method.perform(own.map { ($0, data("v")) }, in: engine)
     }
     guard case .success = result else { continue }
-    try await subscriber.expectCovered([own], "\(method.call) that returned although its task was cancelled")
+    try await subscriber.expectCovered(own, "\(method.call) that returned although its task was cancelled")
   }
 }
 

@@ -32,6 +32,74 @@ func changeBesideBody(
       + (method.removes ? "removed it" : "stored 2000") + " meanwhile")
 }
 
+/// Has a body read a number, and others store a new number as one of many changes, of which an engine may remember only some: as an entry
+/// of a batch, and before other writes. Not for engines that let others wait for a body.
+func changeAmongMany(
+  _ context: CheckContext, _ engine: EngineUnderTest, by writer: EngineUnderTest
+) async throws {
+  let counter = key("counter among many")
+  let others = keys(1_000, prefix: "beside the counter/")
+  let count = context.byLevel(quick: 300, standard: 1_500, exhaustive: 70_000)
+  let changes: [(what: String, perform: () async throws -> Void)] = [
+    (
+      "a batch of \(others.count + 1) entries had stored 2000 as its last one",
+      { try await writer.write((others + [counter]).map { ($0, data("2000")) }) }
+    ),
+    (
+      "a write before \(count) others had stored 2000",
+      {
+        try await writer.write(data("2000"), key: counter)
+        for number in 0..<count {
+          context.noteProgress()
+          try await writer.write(data("\(number)"), key: others[number % others.count])
+        }
+      }
+    ),
+  ]
+  for change in changes {
+    var isChanged = false
+    try await engine.write(data("1000"), key: counter)
+    try await engine.withTransaction {
+      try $0.number(counter)
+    } meanwhile: {
+      try await writer.write(data("v"), key: others[0])
+    } andThen: {
+      try await change.perform()
+      isChanged = true
+    } then: { transaction, number in
+      try transaction.write(data("\(number + 1)"), key: counter)
+    }
+    guard isChanged else { return }
+    let found = try await engine.read(key: counter)
+    try expect(
+      [data("2000"), data("2001")].contains(found),
+      "read(key:) of a number was \(describe(found as Any)) after a transaction had added one to it and \(change.what) meanwhile"
+    )
+  }
+}
+
+/// Has a body read a number, others store a new number meanwhile, and a second body read that. Not for engines that let others wait for a
+/// body.
+func readBesideBody(_ engine: EngineUnderTest, by writer: EngineUnderTest) async throws {
+  let (counter, another) = (key("read by two bodies"), key("written beside two bodies"))
+  try await engine.write(data("1000"), key: counter)
+  var found: Int?
+  try await engine.withTransaction {
+    try $0.number(counter)
+  } meanwhile: {
+    try await writer.write(data("v"), key: another)
+  } andThen: {
+    try await writer.write(data("2000"), key: counter)
+    found = try await engine.withTransaction { try $0.number(counter) }
+  } then: { transaction, number in
+    try transaction.write(data("\(number)"), key: another)
+  }
+  guard let found, found != 2_000 else { return }
+  throw Violation(
+    "a body read \(found), although 2000 had been stored before it began; another body, which had begun before that, was still running"
+  )
+}
+
 /// What a body does with a number that it has read.
 let decisions: [(String, @Sendable (any StorageTransaction, CacheKey) throws -> Void)] = [
   ("removed it", { try $0.remove(key: $1) }),

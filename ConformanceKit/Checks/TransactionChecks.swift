@@ -50,23 +50,33 @@ extension EngineUnderTest {
   /// Runs a transaction whose body reads, waits until others have finished, and continues, so that they always overlap.
   ///
   /// The body waits for at most 50 ms, because the others may have to wait for it.
+  ///
+  /// - Parameter rest: What others do afterwards if the body has waited until then, so that it takes them as long as they need.
   func withTransaction<Read, Result>(
     reading read: @escaping @Sendable (any StorageTransaction) throws -> Read,
-    meanwhile others: () async throws -> Result,
+    meanwhile others: () async throws -> Result, andThen rest: () async throws -> Void = {},
     then goOn: @escaping @Sendable (any StorageTransaction, Read) throws -> Void
   ) async throws -> Result {
-    let (hasRead, isDone) = (Latch(), Latch())
+    let (hasRead, isDone, isRestDone) = (Latch(), Latch(), Latch())
+    let waits = MutexProtected(true)
     async let transaction: Void = { @concurrent in
       try await withTransaction { transaction in
         let found = try read(transaction)
         hasRead.signal()
-        _ = isDone.wait(for: .milliseconds(50))
+        let isEarly = isDone.wait(for: .milliseconds(50))
+        waits.withLock { $0 = isEarly }
+        if isEarly { _ = isRestDone.wait(for: .seconds(5)) }
         try goOn(transaction, found)
       }
     }()
     _ = await hasRead.waitElsewhere(for: .seconds(1))
-    let result = try await others()
-    isDone.signal()
+    let result: Result
+    do {
+      defer { isRestDone.signal() }
+      result = try await others()
+      isDone.signal()
+      if waits.withLock({ $0 }) { try await rest() }
+    }
     try await transaction
     return result
   }
@@ -162,6 +172,10 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
     }
   }
   try await changeWhatBodiesRead(context, engine, by: writers)
+  for writer in writers {
+    try await changeAmongMany(context, engine, by: writer)
+    try await readBesideBody(engine, by: writer)
+  }
   for (what, decision) in decisions {
     context.noteProgress()
     try await decideBesideWrite(what, decision, engine)

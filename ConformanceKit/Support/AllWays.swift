@@ -177,8 +177,9 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
 /// Whether two readings of one timestamp agree. Each may differ from the time of the call by 2 ms (rule W2), so they may differ
 /// from each other by twice that, and by rounding.
 func isSame(_ time: Date, _ other: Date) -> Bool {
-  // The difference of two infinite times is not a number.
+  // The difference of two infinite times is not a number, and a time that is not a number differs from itself.
   time == other || abs(time.timeIntervalSince(other)) <= 0.004_5
+    || time.timeIntervalSince1970.isNaN && other.timeIntervalSince1970.isNaN
 }
 
 /// Makes a call. An error breaks the rule of its method.

@@ -29,6 +29,12 @@ extension FaultyEngineCase {
         Array($0.prefix(100))
       }
     },
+    inMemory(.t1, "validates bodies against the last 64 changes") {
+      LogsSomeChanges(base: $0, changes: 64)
+    },
+    inMemory(.t1, "validates bodies against the first 100 keys of each batch") {
+      LogsSomeChanges(base: $0, keysOfEach: 100)
+    },
     cachesByGeneration,
     inMemory(.t1, "admits others after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
     inMemory(.t1, "says that there is what a body has written and not committed") {
