@@ -131,15 +131,21 @@ extension CheckDefinition {
   }
 }
 
-/// Has eight tasks close an engine at the same time. Each call must wait until all acknowledged changes are durable,
-/// even if another call does too.
+/// Has eight tasks close an engine at the same time, in every other round among tasks that write. Each call must wait until all
+/// acknowledged changes are durable, even if another call does too.
 private func closeTogether(_ context: CheckContext, round: Int) async throws {
   let place = context.root.appending(path: "together \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
   let written = entries(keys(20))
   try await engine.write(written)
   let returned = AtomicCounter()
-  try await gather(0..<8) { _ in
+  let isWriting = round % 2 == 1
+  try await gather(0..<(isWriting ? 40 : 8)) { task in
+    if isWriting, task % 5 != 4 {
+      // After the engine has been closed, it throws `closed` or goes on.
+      for number in 0..<4 { try? await engine.write(data("v"), key: key("task \(task), \(number)")) }
+      return
+    }
     try await engine.close()
     guard returned.increment() == 1, context.capabilities.contains(.persistent) else { return }
     do {
