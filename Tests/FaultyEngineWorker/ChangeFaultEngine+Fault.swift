@@ -15,7 +15,8 @@ extension ChangeFaultEngine {
     case missesImportsOfTransactions, numbersTransactionsEarly, announcesTheFirstRun, forgetsWhatIsOld
     case dropsWhatIsUnreadWhenClosed, missesChangesWithoutDescriptors, missesChangesWithoutLog,
       stopsLookingAfterErrors
-    case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest, missesTransactionsWithRefusals
+    case missesCancelledCalls, missesCancelledBatches, stopsAfterOverflows, asksForTheNewest,
+      missesTransactionsWithRefusals
     case missesRewritesOfTransactions, hidesItsOwnNames, knowsSubscribersOfBodiesEarly
     case waitsForAPause, mergesRemovalsAway
     // Misses changes by others

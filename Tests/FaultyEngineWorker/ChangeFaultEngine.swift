@@ -132,9 +132,11 @@ package final class ChangeFaultEngine: ApplyingEngine {
       for _ in 0..<20 { await Task.yield() }
     }
     // The sleep ends early if the call is cancelled, and is long enough for that, also on a busy machine.
-    if fault == .missesCancelledCalls { try? await Task.sleep(for: .milliseconds(5)) }
+    let missesCancelled =
+      fault == .missesCancelledCalls || fault == .missesCancelledBatches && operations.count > 1
+    if missesCancelled { try? await Task.sleep(for: .milliseconds(5)) }
     let isLeft = fault == .leavesItToOthers && underWay.withLock { $0 > 1 }
-    let isCancelled = fault == .missesCancelledCalls && Task.isCancelled
+    let isCancelled = missesCancelled && Task.isCancelled
     let reported = isEarly || isLeft || isCancelled ? .none : call
     if fault == .listsKeysLate {
       try perform { state in

@@ -97,6 +97,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x1, "announces nothing of a call that is cancelled meanwhile", .missesCancelledCalls,
       by: "changes.after-failing-calls"),
     .init(
+      .x1, "announces nothing of a batch that is cancelled meanwhile", .missesCancelledBatches,
+      by: "changes.after-failing-calls"),
+    .init(
       .x1, "notifies a subscriber no more that had 300 changes unread", .stopsAfterOverflows,
       by: "changes.for-a-slow-subscriber"),
     .init(

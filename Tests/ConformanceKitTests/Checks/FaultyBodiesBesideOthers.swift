@@ -35,6 +35,7 @@ extension FaultyEngineCase {
     inMemory(.t1, "validates bodies against the first 100 keys of each batch") {
       LogsSomeChanges(base: $0, keysOfEach: 100)
     },
+    inMemory(.t1, "runs bodies at the same time on one snapshot") { SharesCopies(base: $0) },
     cachesByGeneration,
     inMemory(.t1, "admits others after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
     inMemory(.t1, "says that there is what a body has written and not committed") {

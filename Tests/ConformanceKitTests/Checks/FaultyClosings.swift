@@ -10,6 +10,9 @@ extension FaultyEngineCase {
     .init(persistent: .o3, "does what it refuses when it is closed") { base, _ in
       DoesWhatItRefuses(base: base)
     },
+    .init(.o3, "knows one call of close() that waits", stallTimeout: .seconds(5)) {
+      KnowsOneCloser(base: $0)
+    },
     .init(persistent: .r4, "returns the pages that it has read when it is closed", also: [.o3, .r3]) {
       base, _ in
       ReturnsPagesWhenClosed(base: base)
@@ -156,5 +159,40 @@ struct ReturnsPagesWhenClosed: FaultyEngine {
       await Task.yield()
     }
     return found
+  }
+}
+
+/// Has close() wait for writes. A second call takes the place of one that waits, which then never returns.
+final class KnowsOneCloser: FaultyEngine {
+  private struct State {
+    var writes = 0
+    var closer: UnsafeContinuation<Void, Never>?
+  }
+  let base: ReferenceEngine
+  private let state = MutexProtected(State())
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    state.withLock { $0.writes += 1 }
+    defer {
+      let closer = state.withLock { state in
+        state.writes -= 1
+        return state.writes == 0 ? state.closer.take() : nil
+      }
+      closer?.resume()
+    }
+    try await base.write(data, key: key)
+    for _ in 0..<20 { await Task.yield() }
+  }
+
+  func close() async throws {
+    await withUnsafeContinuation { continuation in
+      let isUnused = state.withLock { state in
+        if state.writes > 0 { state.closer = continuation }
+        return state.writes == 0
+      }
+      if isUnused { continuation.resume() }
+    }
+    try await base.close()
   }
 }

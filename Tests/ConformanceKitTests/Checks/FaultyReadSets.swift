@@ -136,3 +136,38 @@ final class LogsSomeChanges: FaultyBatchEngine {
     }
   }
 }
+
+/// Runs bodies on copies, of which those that run at the same time share one, and again if others have written.
+final class SharesCopies: FaultyEngine {
+  let base: ReferenceEngine
+  private let running = MutexProtected((count: 0, copy: [CacheKey: Data]()))
+  init(base: ReferenceEngine) { self.base = base }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    while true {
+      let now = Dictionary(
+        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
+      let before = running.withLock { running in
+        if running.count == 0 { running.copy = now }
+        running.count += 1
+        return running.copy
+      }
+      let outcome: (result: Result, operations: [StorageOperation])
+      do {
+        defer { running.withLock { $0.count -= 1 } }
+        outcome = try await run(body, on: before)
+      }
+      if outcome.operations.isEmpty { return outcome.result }
+      let isDone = try await base.withTransaction { transaction in
+        let now = Dictionary(
+          uniqueKeysWithValues: try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) })
+        guard now == before else { return false }
+        try transaction.apply(outcome.operations)
+        return true
+      }
+      if isDone { return outcome.result }
+    }
+  }
+}

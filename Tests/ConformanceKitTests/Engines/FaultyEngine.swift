@@ -50,11 +50,19 @@ extension FaultyEngine {
   func runOnCopy<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> (result: Result, operations: [StorageOperation]) {
-    let before = try await base.readAllDataAndKeys().map { ($0.key, $0.data) }
+    try await run(
+      body,
+      on: Dictionary(uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) }))
+  }
+
+  /// Runs a body on a copy of these entries while others can write. Returns its operations and its result.
+  func run<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result, on entries: [CacheKey: Data]
+  ) async throws -> (result: Result, operations: [StorageOperation]) {
     let thread = DedicatedThread()
     defer { thread.stop() }
     return try await thread.run {
-      let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before))
+      let copy = CopyTransaction(entries)
       // Even if the body throws.
       defer { copy.end() }
       return (try body(copy), copy.end())
