@@ -131,7 +131,7 @@ extension CheckDefinition {
   }
 }
 
-/// Has eight tasks close an engine at the same time, in every other round among tasks that write. Each call must wait until all
+/// Has eight tasks close an engine at the same time, in every other round among tasks that write and read. Each call must wait until all
 /// acknowledged changes are durable, even if another call does too.
 private func closeTogether(_ context: CheckContext, round: Int) async throws {
   let place = context.root.appending(path: "together \(round)", directoryHint: .isDirectory)
@@ -139,11 +139,17 @@ private func closeTogether(_ context: CheckContext, round: Int) async throws {
   let written = entries(keys(20))
   try await engine.write(written)
   let returned = AtomicCounter()
-  let isWriting = round % 2 == 1
-  try await gather(0..<(isWriting ? 40 : 8)) { task in
-    if isWriting, task % 5 != 4 {
-      // After the engine has been closed, it throws `closed` or goes on.
-      for number in 0..<4 { try? await engine.write(data("v"), key: key("task \(task), \(number)")) }
+  let isUsed = round % 2 == 1
+  try await gather(0..<(isUsed ? 40 : 8)) { task in
+    if isUsed, task < 32 {
+      for number in 0..<4 {
+        // After the engine has been closed, it throws `closed` or goes on.
+        if task % 2 == 0 {
+          try? await engine.write(data("v"), key: key("task \(task), \(number)"))
+        } else {
+          _ = try? await engine.readAllDataAndKeys()
+        }
+      }
       return
     }
     try await engine.close()

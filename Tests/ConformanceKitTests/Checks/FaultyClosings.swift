@@ -13,6 +13,9 @@ extension FaultyEngineCase {
     .init(.o3, "knows one call of close() that waits", stallTimeout: .seconds(5)) {
       KnowsOneCloser(base: $0)
     },
+    .init(.o3, "closes connections for which reads wait", also: [.r4], stallTimeout: .seconds(5)) {
+      ClosesItsPool(base: $0)
+    },
     .init(persistent: .r4, "returns the pages that it has read when it is closed", also: [.o3, .r3]) {
       base, _ in
       ReturnsPagesWhenClosed(base: base)
@@ -193,6 +196,27 @@ final class KnowsOneCloser: FaultyEngine {
       }
       if isUnused { continuation.resume() }
     }
+    try await base.close()
+  }
+}
+
+/// Has four connections for reads. Once it is closed, none of them is given to reads that wait for one.
+final class ClosesItsPool: FaultyEngine {
+  let base: ReferenceEngine
+  private let connections = Places(4)
+  private let isClosed = MutexProtected(false)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    if isClosed.withLock({ $0 }) { return try await base.readAllDataAndKeys() }
+    await connections.enter()
+    defer { if !isClosed.withLock({ $0 }) { connections.leave() } }
+    for _ in 0..<20 { await Task.yield() }
+    return try await base.readAllDataAndKeys()
+  }
+
+  func close() async throws {
+    isClosed.withLock { $0 = true }
     try await base.close()
   }
 }
