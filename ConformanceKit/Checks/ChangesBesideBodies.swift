@@ -33,7 +33,7 @@ func changeBesideBody(
 }
 
 /// Has a body read a number, and others store a new number as one of many changes, of which an engine may remember only some: as an entry
-/// of a batch, and before other writes. Not for engines that let others wait for a body.
+/// of a batch, and before other writes. Checks nothing if others have to wait for the body.
 func changeAmongMany(
   _ context: CheckContext, _ engine: EngineUnderTest, by writer: EngineUnderTest
 ) async throws {
@@ -78,8 +78,8 @@ func changeAmongMany(
   }
 }
 
-/// Has a body read a number, others store a new number meanwhile, and a second body read that. Not for engines that let others wait for a
-/// body.
+/// Has a body read a number, others store a new number meanwhile, and a second body read that. Checks nothing if others have to wait for
+/// the first body.
 func readBesideBody(_ engine: EngineUnderTest, by writer: EngineUnderTest) async throws {
   let (counter, another) = (key("read by two bodies"), key("written beside two bodies"))
   try await engine.write(data("1000"), key: counter)

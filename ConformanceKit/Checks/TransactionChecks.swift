@@ -51,21 +51,21 @@ extension EngineUnderTest {
   ///
   /// The body waits for at most 50 ms, because the others may have to wait for it.
   ///
-  /// - Parameter rest: What others do afterwards if the body has waited until then, so that it takes them as long as they need.
+  /// - Parameter rest: What others do afterwards unless they had to wait for the body, which waits up to 5 s more for it.
   func withTransaction<Read, Result>(
     reading read: @escaping @Sendable (any StorageTransaction) throws -> Read,
     meanwhile others: () async throws -> Result, andThen rest: () async throws -> Void = {},
     then goOn: @escaping @Sendable (any StorageTransaction, Read) throws -> Void
   ) async throws -> Result {
     let (hasRead, isDone, isRestDone) = (Latch(), Latch(), Latch())
-    let waits = MutexProtected(true)
+    let isBodyWaiting = MutexProtected(true)
     async let transaction: Void = { @concurrent in
       try await withTransaction { transaction in
         let found = try read(transaction)
         hasRead.signal()
-        let isEarly = isDone.wait(for: .milliseconds(50))
-        waits.withLock { $0 = isEarly }
-        if isEarly { _ = isRestDone.wait(for: .seconds(5)) }
+        let areOthersDone = isDone.wait(for: .milliseconds(50))
+        isBodyWaiting.withLock { $0 = areOthersDone }
+        if areOthersDone { _ = isRestDone.wait(for: .seconds(5)) }
         try goOn(transaction, found)
       }
     }()
@@ -75,7 +75,7 @@ extension EngineUnderTest {
       defer { isRestDone.signal() }
       result = try await others()
       isDone.signal()
-      if waits.withLock({ $0 }) { try await rest() }
+      if isBodyWaiting.withLock({ $0 }) { try await rest() }
     }
     try await transaction
     return result

@@ -90,7 +90,7 @@ package final class ChangeFeed: Sendable {
       watcher.stop()
       throw error
     }
-    // Writers rely on this (``SubscriberCheck``). So far, it has almost always taken longer.
+    // Writers rely on this time (``SubscriberCheck``), which has almost always passed by now.
     while ContinuousClock.now < start + SubscriberCheck.absenceLifetime {}
     state.watcher = watcher
   }
