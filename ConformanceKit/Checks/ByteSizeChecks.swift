@@ -29,6 +29,8 @@ extension CheckDefinition {
           try await expectNothingLeft(of: (mebibytes << 20) + 1, by: way, in: engine)
           context.noteProgress()
         }
+        try await expectShortened(from: (mebibytes << 20) + 1, in: engine)
+        context.noteProgress()
       }
     }
     Check(
@@ -186,6 +188,21 @@ private func expectNothingLeft(of size: Int, by way: WayOfWriting, in engine: En
   }
   try await way.write(engine, [(key, short)])
   try await expectShort("after \(way.name) of a short value where one of \(size) bytes had been removed")
+}
+
+/// Overwrites a value of this many bytes with shorter ones whose sizes are powers of two: an engine that keeps values in several parts
+/// may fill the last one, and then go on reading.
+private func expectShortened(from size: Int, in engine: EngineUnderTest) async throws {
+  let (key, long) = (key("shortened"), noise(size, seed: UInt64(size)))
+  for short in (12...20).map({ noise(1 << $0, seed: UInt64($0)) }) {
+    try await engine.write(long, key: key)
+    try await engine.write(short, key: key)
+    let found = try await engine.read(key: key)
+    if found == short { continue }
+    throw Violation(
+      "after a write of \(short.count) bytes over \(size) bytes, read(key:) did not return those \(short.count) bytes, but "
+        + (found.map { "\($0.count) bytes" } ?? "nil"))
+  }
 }
 
 /// Writes a value in every way: either all accept it, or all refuse it and leave the previous value.

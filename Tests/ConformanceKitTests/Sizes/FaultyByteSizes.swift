@@ -58,6 +58,10 @@ extension SizeFault {
     {
       LeavesChunks(base: $0, of: .overwrittenValues)
     },
+    .init(
+      .v2, "sizes.bytes-of-a-value", "reads on when the last chunk of a value is full",
+      shows: "of 65536 bytes over 1048577"
+    ) { ReadsPastFullChunks(base: $0) },
     .init(.v2, "sizes.bytes-of-a-value", "finds the chunks of a removed value when its key is imported") {
       LeavesChunks(base: $0, of: .removedValues)
     },
@@ -247,4 +251,19 @@ struct PassingEngine: ApplyingEngine {
   func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
   func readAllEntries() async throws -> [StorageEntry] { entries(try await base.readAllEntries()) }
+}
+
+/// Keeps values in chunks of 64 KiB, of which the first shorter one is the last. After a shorter value that fills its chunks, the
+/// remaining chunks of the one before it follow.
+final class ReadsPastFullChunks: FaultyEngine {
+  private static let size = 65_536
+  let base: ReferenceEngine
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    guard !data.isEmpty, data.count.isMultiple(of: Self.size), let previous = try await base.read(key: key),
+      previous.count > data.count
+    else { return try await base.write(data, key: key) }
+    try await base.write(data + previous.dropFirst(data.count), key: key)
+  }
 }
