@@ -139,9 +139,9 @@ private func closeTogether(_ context: CheckContext, round: Int) async throws {
   let written = entries(keys(20))
   try await engine.write(written)
   let returned = AtomicCounter()
-  let isUsed = round % 2 == 1
-  try await gather(0..<(isUsed ? 40 : 8)) { task in
-    if isUsed, task < 32 {
+  let userCount = round % 2 == 0 ? 0 : 32
+  try await gather(0..<userCount + 8) { task in
+    if task < userCount {
       for number in 0..<4 {
         // After the engine has been closed, it throws `closed` or goes on.
         if task % 2 == 0 {

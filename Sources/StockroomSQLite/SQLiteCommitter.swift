@@ -208,8 +208,8 @@ final class SQLiteCommitter: Sendable {
     // A failure, such as a full disk, leaves the space to later entries, and the next removal of all entries
     // retries.
     do {
-      guard let pages = Int(try connection.execute("PRAGMA page_count") ?? ""),
-        let free = Int(try connection.execute("PRAGMA freelist_count") ?? ""),
+      let pages = try connection.number(.pageCount)
+      guard let free = Int(try connection.execute("PRAGMA freelist_count") ?? ""),
         free >= Self.minimumFreePages, free > pages / 4 * 3
       else { return }
       try connection.vacuum()

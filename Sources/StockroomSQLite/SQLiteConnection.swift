@@ -93,6 +93,11 @@ final class SQLiteConnection: @unchecked Sendable {
     return try body(statement)
   }
 
+  /// The number that a query without parameters returns.
+  func number(_ query: SQLiteQuery) throws -> Int {
+    try run(query) { try $0.step() ? Int($0.number(at: 0)) : 0 }
+  }
+
   /// Runs a query that takes no parameters and returns no rows.
   func run(_ query: SQLiteQuery) throws {
     try run(query) { _ = try $0.step() }

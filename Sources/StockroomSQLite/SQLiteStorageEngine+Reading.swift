@@ -184,10 +184,7 @@ extension SQLiteConnection {
   /// The number of entries; nil if there are too many to count without yielding, which is about twice as fast as counting with
   /// it.
   fileprivate func countAtOnce() throws -> Int? {
-    func number(_ query: SQLiteQuery) throws -> Int {
-      try run(query) { try $0.step() ? Int($0.number(at: 0)) : 0 }
-    }
-    return try number(.pageCount) <= Self.pagesCountedAtOnce ? number(.count) : nil
+    try number(.pageCount) <= Self.pagesCountedAtOnce ? number(.count) : nil
   }
 
   /// The number of entries, counted by stepping from one to the next.

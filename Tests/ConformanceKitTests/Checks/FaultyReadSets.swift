@@ -146,28 +146,17 @@ final class SharesCopies: FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    while true {
-      let now = Dictionary(
-        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
-      let before = running.withLock { running in
+    try await runOnCopy(of: { now in
+      running.withLock { running in
         if running.count == 0 { running.copy = now }
         running.count += 1
         return running.copy
       }
-      let outcome: (result: Result, operations: [StorageOperation])
-      do {
-        defer { running.withLock { $0.count -= 1 } }
-        outcome = try await run(body, on: before)
-      }
-      if outcome.operations.isEmpty { return outcome.result }
-      let isDone = try await base.withTransaction { transaction in
-        let now = Dictionary(
-          uniqueKeysWithValues: try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) })
-        guard now == before else { return false }
-        try transaction.apply(outcome.operations)
-        return true
-      }
-      if isDone { return outcome.result }
+    }) { [self] transaction in
+      defer { running.withLock { $0.count -= 1 } }
+      return (try body(transaction), true)
+    } until: { _, _, before, now in
+      now == before
     }
   }
 }

@@ -50,13 +50,15 @@ extension FaultyEngine {
   func runOnCopy<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> (result: Result, operations: [StorageOperation]) {
-    try await run(
-      body,
-      on: Dictionary(uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) }))
+    try await run(body, on: try await values())
+  }
+
+  private func values() async throws -> [CacheKey: Data] {
+    Dictionary(uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
   }
 
   /// Runs a body on a copy of these entries while others can write. Returns its operations and its result.
-  func run<Result: Sendable>(
+  private func run<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result, on entries: [CacheKey: Data]
   ) async throws -> (result: Result, operations: [StorageOperation]) {
     let thread = DedicatedThread()
@@ -85,19 +87,20 @@ extension FaultyEngine {
   /// Runs a body on a copy while others write, and again until it may be committed.
   ///
   /// - Parameters:
+  ///   - copied: Receives the entries, and returns those that the body gets a copy of.
   ///   - body: Returns its result, and what it has noted.
   ///   - mayCommit: Receives what the body has noted, its operations, and the entries before it and now. The commit
   ///     follows as one step with it.
   func runOnCopy<Result: Sendable, Notes: Sendable>(
+    of copied: ([CacheKey: Data]) -> [CacheKey: Data] = { $0 },
     _ body: @escaping @Sendable (any StorageTransaction) throws -> (Result, Notes),
     until mayCommit:
       @escaping @Sendable (Notes, [StorageOperation], _ before: [CacheKey: Data], _ now: [CacheKey: Data]) ->
       Bool
   ) async throws -> Result {
     while true {
-      let before = Dictionary(
-        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
-      let (outcome, operations) = try await runOnCopy(body)
+      let before = copied(try await values())
+      let (outcome, operations) = try await run(body, on: before)
       let (result, notes) = outcome
       if operations.isEmpty { return result }
       let isDone = try await base.withTransaction { transaction in
